@@ -54,7 +54,7 @@ fn moves_by_page(context: &mut Context) -> Result<()> {
             return Ok(());
         }
     }
-    bail!("it keeps ending too early")
+    bail!("it keeps ending too early, or does not move again")
 }
 
 fn is_dumped_twice(context: &mut Context, turns: &str) -> Result<bool> {

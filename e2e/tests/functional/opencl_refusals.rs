@@ -87,10 +87,11 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// Compiles one of the C files here.
+/// Compiles one of the C files here, which may include `library_calls.h`.
 pub fn compile(sandbox: &Sandbox, name: &str, source: &str, options: &[&str]) -> Result<PathBuf> {
     let (file, program) = (sandbox.path(&format!("{name}.c")), sandbox.path(name));
     fs::write(&file, source)?;
+    fs::write(sandbox.path("library_calls.h"), include_str!("library_calls.h"))?;
     let mut command = Command::new("gcc");
     command.args(["-Wall", "-Werror", "-O1", "-o"]).arg(&program).arg(&file);
     let output = command.args(options).output().context("gcc cannot be run")?;

@@ -1,23 +1,10 @@
 // A program with 300 pinned buffers, each a memfd of its own. Once it is told to by the file that its argument names, it looks
 // whether all have kept what was in them and are still read by the device, and says so.
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
+#include "library_calls.h"
 
 typedef unsigned long long Address;
 enum { NUM_BUFFERS = 300, BYTES = (2 << 20) + 4096, WORDS = BYTES / 4 };
-
-static void *library;
-
-#define CALL(name, types, ...)                                           \
-    do {                                                                 \
-        const int result = ((int(*) types)dlsym(library, name))(__VA_ARGS__); \
-        if (result) {                                                    \
-            fprintf(stderr, "%s gives %d\n", name, result);              \
-            return 1;                                                    \
-        }                                                                \
-    } while (0)
 
 int main(int argc, char **argv)
 {

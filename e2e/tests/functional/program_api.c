@@ -3,25 +3,15 @@
 #include <hetckpt.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "library_calls.h"
 
 typedef unsigned long long Address;
 enum { NUM_THREADS = 64, NUM_CALLERS = 4 };
 
-static void *library;
 static Address results;
 static unsigned num_steps;
-
-#define CALL(name, types, ...)                                               \
-    do {                                                                     \
-        const int result = ((int(*) types)dlsym(library, name))(__VA_ARGS__); \
-        if (result) {                                                        \
-            fprintf(stderr, "%s gives %d\n", name, result);                  \
-            exit(1);                                                         \
-        }                                                                    \
-    } while (0)
 
 // Each thread takes `steps` steps of a generator that begins with its number.
 static const char ptx[] =

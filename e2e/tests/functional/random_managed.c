@@ -5,27 +5,15 @@
 //
 // OPERANDS, OUTPUT and COMPARED are bytes; the kernel `k` takes the addresses of the operands and of the output, and
 // ROUNDS.
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "library_calls.h"
 
 typedef unsigned long long Word;
 
 enum { BESIDE_WORDS = 1 << 15, TOUCHED_WORDS = 40 };
 
-static void *library;
 static Word seed;
-
-#define CALL(name, types, ...)                                                \
-    do {                                                                      \
-        const int result = ((int(*) types)dlsym(library, name))(__VA_ARGS__); \
-        if (result) {                                                         \
-            fprintf(stderr, "%s gives %d\n", name, result);                   \
-            exit(1);                                                          \
-        }                                                                     \
-    } while (0)
 
 // splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 static Word next(void)

@@ -1,6 +1,6 @@
-//! Random kernels (`hetckpt_conformance::random_ptx`) on managed memory that the host uses by turns, and beside them:
-//! by page and in the host's memory, dumped at random moments and restored, they leave what they leave in memory of the
-//! device, without a dump. `HETCKPT_RANDOM_KERNEL=N` tries that kernel each time.
+//! Random kernels (`hetckpt_conformance::random_ptx`) on managed memory, which the host uses between and beside their
+//! launches. Dumped at random moments and restored, they leave what they leave in memory of the device without a dump.
+//! `HETCKPT_RANDOM_KERNEL=N` tries that kernel each time.
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,6 +26,8 @@ const LAUNCHES: u32 = 10;
 /// For how long a kernel's launches are to run, in sum, and how often it does at most what it does.
 const WANTED: Duration = Duration::from_secs(1);
 const MOST_ROUNDS: u64 = 1 << 20;
+/// Of so many kernels some must be dumped in mid-kernel.
+const MANY: u32 = 5;
 /// Dumps of a run.
 const DUMPS: u32 = 2;
 
@@ -110,6 +112,11 @@ fn preempt(context: &mut Context) -> Result<()> {
         "{num_kernels} kernels, {} dumps, {} in mid-kernel",
         tally.dumps, tally.mid_kernel
     ));
+    ensure!(
+        tally.mid_kernel > 0 || num_kernels < MANY,
+        "none of {} dumps was in mid-kernel",
+        tally.dumps
+    );
     Ok(())
 }
 
