@@ -10,6 +10,7 @@ pub mod program;
 pub mod user;
 pub mod sandbox;
 pub mod early_end;
+pub mod executable;
 pub mod process;
 pub mod hetckpt;
 pub mod job;

@@ -1,13 +1,13 @@
 //! Dumps that cannot be: the program runs on as if nobody had tried.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
@@ -109,8 +109,7 @@ fn criu_is_missing(context: &mut Context) -> Result<()> {
 /// A shell script.
 pub fn script(context: &Context, name: &str, text: &str) -> Result<PathBuf> {
     let path = context.sandbox.path(name);
-    fs::write(&path, format!("#!/bin/sh\n{text}\n"))?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    executable::write(&path, &format!("#!/bin/sh\n{text}\n"))?;
     Ok(path)
 }
 

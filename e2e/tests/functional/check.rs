@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::Job;
@@ -47,7 +48,7 @@ fn problems(context: &Context, archive: &Path, device: &str) -> Result<(Vec<Stri
 
 fn says_what_is_missing(context: &mut Context) -> Result<()> {
     let program = context.sandbox.path("paced");
-    fs::copy(Installation::get().programs.join(PACED.name), &program)?;
+    executable::copy(&Installation::get().programs.join(PACED.name), &program)?;
     let command: [OsString; 3] = [program.clone().into(), "--iterations".into(), ITERATIONS.into()];
     let mut job = Job::start(&context.sandbox, &command)?;
     job.wait_for_kernel()?;

@@ -5,11 +5,11 @@
 //! driver, so a script stands in for it here, and CRIU is told, by the means of its own tests, to do without the GPU.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{AMDGPU_PLUGIN, CUDA_PLUGIN, Installation, Requirement};
 use hetckpt_e2e::plain_criu::{criu_command, ensure_ends_right};
@@ -85,8 +85,7 @@ fn plugins() -> Result<Vec<PathBuf>> {
 fn criu(sandbox: &Sandbox, verb: &str, folder: &Path, cuda: Cuda, more: &[&str]) -> Result<Outcome> {
     let bin = sandbox.path("bin");
     fs::create_dir_all(&bin)?;
-    fs::write(bin.join("cuda-checkpoint"), CUDA_CHECKPOINT)?;
-    fs::set_permissions(bin.join("cuda-checkpoint"), fs::Permissions::from_mode(0o755))?;
+    executable::write(&bin.join("cuda-checkpoint"), CUDA_CHECKPOINT)?;
     let mut path = vec![bin];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let has_cuda = match cuda {

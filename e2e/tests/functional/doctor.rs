@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::process::{Outcome, Running};
@@ -130,7 +131,7 @@ fn copy_installation(sandbox: &Sandbox, left_out: &[&str]) -> Result<()> {
         let place = sandbox.path("copy").join(part);
         fs::create_dir_all(place.parent().context("no folder")?)?;
         if !left_out.contains(&part) {
-            fs::copy(stage.join(part), &place).with_context(|| format!("cannot copy {part}"))?;
+            executable::copy(&stage.join(part), &place)?;
         }
     }
     Ok(())

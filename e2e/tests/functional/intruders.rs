@@ -8,6 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::plain_criu::{ensure_same, start_paced};
@@ -50,8 +51,7 @@ impl Reach {
         let folder = tempfile::Builder::new().prefix("hk-reach-").tempdir()?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         let reach = Self { folder };
-        fs::copy(Installation::get().hetckpt(), reach.hetckpt())?;
-        fs::set_permissions(reach.hetckpt(), Permissions::from_mode(0o755))?;
+        executable::copy(&Installation::get().hetckpt(), &reach.hetckpt())?;
         fs::create_dir(reach.own())?;
         std::os::unix::fs::chown(reach.own(), Some(STRANGER), Some(STRANGER))?;
         Ok(reach)

@@ -1,12 +1,12 @@
 //! The script that moves a program over ssh, with a remote shell that runs its commands here.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
@@ -44,8 +44,7 @@ fn migrate(context: &Context, pid: i32, shell: &str, remote_hetckpt: &Path) -> R
 
 fn program(context: &Context, name: &str, text: &str) -> Result<PathBuf> {
     let path = context.sandbox.path(name);
-    fs::write(&path, format!("#!/bin/sh\n{text}"))?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    executable::write(&path, &format!("#!/bin/sh\n{text}"))?;
     Ok(path)
 }
 

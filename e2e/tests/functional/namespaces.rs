@@ -1,11 +1,11 @@
 //! Programs in namespaces of their own. `e2e/as-user.sh` runs the other tests as a user who cannot do without.
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
@@ -90,9 +90,7 @@ fn twice_at_once(context: &mut Context) -> Result<()> {
 fn not_entered(context: &mut Context) -> Result<()> {
     let sandbox = &context.sandbox;
     let (entered, other) = (sandbox.path("entered"), sandbox.path("other"));
-    let script = format!("#!/bin/sh\ntouch {}\n", entered.display());
-    std::fs::write(&other, script)?;
-    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755))?;
+    executable::write(&other, &format!("#!/bin/sh\ntouch {}\n", entered.display()))?;
     std::fs::write(
         sandbox.path("__init"),
         "mount --bind \"$1\" \"$2\"\necho ready >&2\nwhile sleep 1; do :; done\n",

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
@@ -220,7 +221,7 @@ fn server_of_before(context: &mut Context) -> Result<()> {
 /// Gives the file that tells its process id.
 fn start_as_nobody(sandbox: &Sandbox, open: &TempDir, namespaces: &str) -> Result<(Running, PathBuf)> {
     let program = open.path().join(PACED.name);
-    fs::copy(Installation::get().programs.join(PACED.name), &program)?;
+    executable::copy(&Installation::get().programs.join(PACED.name), &program)?;
     let own = open.path().join("own");
     fs::create_dir(&own)?;
     chown(&own, Some(NOBODY), Some(NOBODY))?;

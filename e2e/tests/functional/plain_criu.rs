@@ -2,12 +2,12 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::baseline::Baseline;
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::plain_criu::{
@@ -98,8 +98,7 @@ fn begin_slowly(sandbox: &Sandbox, command: &[OsString], delay: Duration) -> Res
         delay.as_secs_f64(),
         Installation::get().stage.join("bin/hetckpt-server").display()
     );
-    fs::write(&slow, script)?;
-    fs::set_permissions(&slow, fs::Permissions::from_mode(0o700))?;
+    executable::write(&slow, &script)?;
     let program = Program::begin(sandbox, command, &[("HETCKPT_SERVER", &slow)])?;
     let deadline = Instant::now() + PATIENCE;
     while !begun.exists() {

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::plain_criu;
@@ -40,7 +41,7 @@ fn install_wrapper(sandbox: &Sandbox) -> Result<PathBuf> {
     let wrapper = folder.join("criu");
     if !wrapper.exists() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hetckpt/wrapper/criu");
-        fs::copy(&source, &wrapper).with_context(|| format!("cannot copy {}", source.display()))?;
+        executable::copy(&source, &wrapper)?;
         symlink(Installation::get().hetckpt(), folder.join("hetckpt"))?;
     }
     Ok(wrapper)

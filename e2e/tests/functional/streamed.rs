@@ -15,6 +15,7 @@ use hetckpt_e2e::runner::{Context, Test};
 use hetckpt_e2e::sandbox::Sandbox;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use procfs::process::Process;
 
 /// The tests.
 pub fn tests() -> Vec<Test> {
@@ -111,6 +112,10 @@ fn reader_does_not_read(context: &mut Context, bundle: &str) -> Result<()> {
         "{bundle}: stopped too soon, or no more"
     );
     let pid: i32 = fs::read_to_string(sandbox.path("dump"))?.trim().parse()?;
+    while !attends_to_sigterm(pid) {
+        ensure!(Instant::now() < deadline, "the dump does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     // Unlike SIGINT, not ignored by what a shell has put into the background.
     kill(Pid::from_raw(pid), Signal::SIGTERM)?;
     dump.wait_for_stderr("HK0807", PATIENCE)?;
@@ -132,6 +137,12 @@ fn is_stopped(pid: i32) -> bool {
     status
         .lines()
         .any(|line| line.starts_with("State:\tT") || line.starts_with("State:\tt"))
+}
+
+/// True once SIGTERM does not simply end a process.
+fn attends_to_sigterm(pid: i32) -> bool {
+    let status = Process::new(pid).and_then(|process| process.status());
+    status.is_ok_and(|status| (status.sigcgt | status.sigblk) >> (Signal::SIGTERM as u32 - 1) & 1 == 1)
 }
 
 fn refused(context: &mut Context) -> Result<()> {

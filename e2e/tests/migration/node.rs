@@ -31,6 +31,7 @@ pub const PORT: u16 = 7473;
 /// A script for the first process of the node, which then only holds the namespaces, and buries the dead.
 const SETUP: &str = r#"set -eu
 mount -t proc proc /proc
+echo "$LAST_ID" >/proc/sys/kernel/ns_last_pid
 mount -t tmpfs -o mode=1777 node "$NODE"
 mkdir -p "$NODE/opt/hetckpt" "$NODE/tls" "$NODE/run" "$NODE/in"
 chmod 700 "$NODE/run"
@@ -57,6 +58,18 @@ pub struct Node<'a> {
     files: Files,
 }
 
+/// A process id that this machine does not soon give out: programs of here find their ids free on a node that goes on
+/// from it.
+fn distant_id() -> Result<u32> {
+    let number = |file: &str| -> Result<u32> {
+        let text = fs::read_to_string(file)?;
+        let last = text.split_whitespace().last().context(file.to_owned())?;
+        Ok(last.parse()?)
+    };
+    let (last, limit) = (number("/proc/loadavg")?, number("/proc/sys/kernel/pid_max")?);
+    Ok((last + limit / 2) % limit)
+}
+
 /// `hetckpt serve` on the node.
 pub struct Serve {
     running: Running,
@@ -74,6 +87,7 @@ impl<'a> Node<'a> {
         command.args(["--mount", "--net", "--uts", "--pid", "--fork", "--kill-child"]);
         command.args(["--propagation", "private", "sh", "-c", SETUP]);
         command.env("NODE", &folder).env("OWNER", user::owner());
+        command.env("LAST_ID", distant_id()?.to_string());
         command.env("STAGE", fs::canonicalize(&installation.stage)?);
         command.env("PROGRAMS", fs::canonicalize(&installation.programs)?);
         let holder = Running::start(command)?;

@@ -1,10 +1,8 @@
 //! Targets that cannot take a program: it is told why before it is stopped, where that can be known, and runs on here.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-
 use anyhow::{Context as _, Result, ensure};
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::PATIENCE;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::process::Running;
@@ -94,11 +92,10 @@ fn restore_fails(context: &mut Context) -> Result<()> {
     let node = Node::new(sandbox)?;
     let criu = node.reach("/tmp/in/criu");
     let real = Installation::get().criu.display();
-    fs::write(
+    executable::write(
         &criu,
-        format!("#!/bin/sh\n[ \"$1\" != restore ] || exit 1\nexec {real} \"$@\"\n"),
+        &format!("#!/bin/sh\n[ \"$1\" != restore ] || exit 1\nexec {real} \"$@\"\n"),
     )?;
-    fs::set_permissions(&criu, fs::Permissions::from_mode(0o755))?;
     let files = node.authority.sign(&node.address())?;
     let serve = node.serve_as(&files, &["--device", "cpu"], |command| {
         command.env("HETCKPT_CRIU", "/tmp/in/criu");

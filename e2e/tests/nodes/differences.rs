@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::Job;
@@ -98,8 +99,7 @@ fn grown_output(context: &mut Context) -> Result<()> {
             let path = std::env::var("PATH").unwrap_or_default();
             let criu = sandbox.path("criu");
             let version = "case $1 in --version) echo 'Version: 4.2.1';; *) exit 1;; esac";
-            fs::write(&criu, format!("#!/bin/sh\n{version}\n"))?;
-            fs::set_permissions(&criu, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+            executable::write(&criu, &format!("#!/bin/sh\n{version}\n"))?;
             command.arg(&archive).env("HETCKPT_CRIU", &criu).env("PATH", path);
             command
         },

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, ensure};
 use hetckpt_e2e::baseline::Baseline;
 use hetckpt_e2e::calibration;
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt::{self, PATIENCE};
 use hetckpt_e2e::installation::{Installation, Requirement};
 use hetckpt_e2e::job::{Attempt, Job};
@@ -55,7 +56,7 @@ impl Application {
         fs::create_dir_all(&libraries)?;
         let mut command = program.command(length);
         let file = sandbox.path("app").join(program.name);
-        fs::copy(&command[0], &file)?;
+        executable::copy(Path::new(&command[0]), &file)?;
         for folder in ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"] {
             let library = Path::new(folder).join("libstdc++.so.6");
             if library.exists() {

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use hetckpt_e2e::executable;
 use hetckpt_e2e::hetckpt;
 use hetckpt_e2e::installation::Installation;
 use hetckpt_e2e::job::{Job, POLL_INTERVAL};
@@ -268,7 +268,6 @@ pub fn script(sandbox: &Sandbox, name: &str, text: &str) -> Result<PathBuf> {
     if fs::read_to_string(&path).is_ok_and(|old| old == text) {
         return Ok(path);
     }
-    fs::write(&path, text)?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    executable::write(&path, &text)?;
     Ok(path)
 }
