@@ -1,7 +1,7 @@
 //! Files that are run once they are there.
 //!
-//! This program never has them open for writing itself: a child that another thread starts at that moment would have
-//! the file open too until it runs its own program, and a file that anybody can write to is not run (`ETXTBSY`).
+//! Another process writes them. If this one did, a child that another thread starts meanwhile would have the file open
+//! too, until it runs its own program. The kernel does not run what a process has open for writing (`ETXTBSY`).
 
 use std::io::Write as _;
 use std::path::Path;

@@ -87,7 +87,7 @@ fn run(sandbox: &Sandbox, more: &[&str], program: &[OsString]) -> Result<Outcome
 }
 
 fn restore(sandbox: &Sandbox, archive: &Path) -> Result<Outcome> {
-    hetckpt::restore(sandbox, archive, &Installation::to_device())?.wait(PATIENCE)
+    restore_in(sandbox, archive, "auto")
 }
 
 fn restore_in(sandbox: &Sandbox, archive: &Path, namespaces: &str) -> Result<Outcome> {

@@ -58,8 +58,8 @@ pub struct Node<'a> {
     files: Files,
 }
 
-/// A process id that this machine does not soon give out: programs of here find their ids free on a node that goes on
-/// from it.
+/// The process id that is farthest from this machine's last one. A node whose ids begin there does not use those of
+/// programs that move to it.
 fn distant_id() -> Result<u32> {
     let number = |file: &str| -> Result<u32> {
         let text = fs::read_to_string(file)?;

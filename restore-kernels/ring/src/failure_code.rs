@@ -268,8 +268,8 @@ codes! {
             "`hetckpt check` says what the snapshot needs and this machine lacks.";
         ProcessIdTaken = "HK0905", FAILED,
             "A process id of the snapshot is in use here, or is beyond `kernel.pid_max`. It may be the id of a child or a thread. CRIU gives \
-             processes the ids that they had. Root restores outside of namespaces also what ran in namespaces of its own, and \
-             the ids that it had there are low ones, which are often in use.",
+             processes the ids that they had. A program in namespaces of its own has low ids there. Root restores \
+             it outside of them, where such ids are often in use.",
             "End the process that has it, or restore in namespaces of its own: `hetckpt restore --namespaces always FILE`.";
         PluginOption = "HK0906", FAILED,
             "`hetckpt criu` was given a `--plugin` that is not `hetgpu`, or a `--libdir` in which that plugin does not lie.",
